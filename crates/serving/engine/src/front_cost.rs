@@ -2,11 +2,17 @@
 //! least [`PERIOD`]: cpu time of this process divided by the number of its requests, and cpu time
 //! of the thread of each loop divided by elapsed time.
 //!
+//! The cost of an error is that of a request without rows and results: cpu time divided by requests
+//! plus the time of bytes ([`work`]). The mean cost would be too high for errors between long
+//! replies.
+//!
 //! Workers are separate processes. Periods with few requests are ignored, because other work of the
 //! process would be attributed to them.
 
 use albacore_batching::Nanos;
 use albacore_batching::auto::FrontCost;
+
+use crate::limits::BYTES_PER_REQUEST;
 
 const PERIOD: Nanos = Nanos(1_000_000_000);
 
@@ -15,14 +21,22 @@ const REQUESTS_MIN: u64 = 100;
 /// Weight of the newest period: one part in this many.
 const NEWEST: u64 = 4;
 
+/// Work of the front in units of a request without rows and results.
+pub(super) fn work(requests: u64, bytes: u64) -> f64 {
+    requests as f64 + bytes as f64 / BYTES_PER_REQUEST as f64
+}
+
 #[derive(Debug)]
 pub(super) struct FrontCostMeter {
     threads: usize,
     /// Requests of this period.
     requests: u64,
+    /// Bytes of their rows and results.
+    bytes: u64,
     /// Cpu times at the beginning of this period, and its time.
     begin: Option<(FrontCpu, Nanos)>,
     per_request: Option<Nanos>,
+    per_error: Option<Nanos>,
     /// Cpu utilization of each event loop, 0 to 1; empty before the first period ends.
     busy_ratios: Vec<f64>,
 }
@@ -41,8 +55,10 @@ impl FrontCostMeter {
         Self {
             threads,
             requests: 0,
+            bytes: 0,
             begin: None,
             per_request: None,
+            per_error: None,
             busy_ratios: Vec::new(),
         }
     }
@@ -50,6 +66,11 @@ impl FrontCostMeter {
     /// Counts requests, accepted or rejected.
     pub(super) fn count(&mut self, requests: u64) {
         self.requests += requests;
+    }
+
+    /// Counts bytes that the front has read or will write.
+    pub(super) fn count_bytes(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
     }
 
     /// Whether [`FrontCostMeter::measure`] should be called.
@@ -61,6 +82,7 @@ impl FrontCostMeter {
     /// Ends a period; `cpu` contains the cumulative cpu times.
     pub(super) fn measure(&mut self, cpu: FrontCpu, now: Nanos) {
         let requests = std::mem::take(&mut self.requests);
+        let bytes = std::mem::take(&mut self.bytes);
         if let Some((previous, began_at)) = &self.begin {
             let period = now.saturating_sub(*began_at).0.max(1) as f64;
             let loops = cpu.loops.iter().zip(&previous.loops);
@@ -76,18 +98,13 @@ impl FrontCostMeter {
                 }
             };
             if requests >= REQUESTS_MIN {
-                let cpu_time = cpu.process.saturating_sub(previous.process);
-                self.learn_request_cost(cpu_time.0 / requests);
+                let cpu_time = cpu.process.saturating_sub(previous.process).0;
+                let per_error = (cpu_time as f64 / work(requests, bytes)) as u64;
+                self.per_request = Some(smoothed(self.per_request, cpu_time / requests));
+                self.per_error = Some(smoothed(self.per_error, per_error));
             }
         }
         self.begin = Some((cpu, now));
-    }
-
-    fn learn_request_cost(&mut self, newest: u64) {
-        self.per_request = Some(match self.per_request {
-            None => Nanos(newest),
-            Some(known) => Nanos((known.0 * (NEWEST - 1) + newest) / NEWEST),
-        });
     }
 
     /// Recent cpu utilization of each event loop, 0 to 1.
@@ -102,6 +119,18 @@ impl FrontCostMeter {
             threads: self.threads,
         })
     }
+
+    /// Like [`FrontCostMeter::cost`], of a request that is answered with an error.
+    pub(super) fn error_cost(&self) -> Option<FrontCost> {
+        Some(FrontCost {
+            per_request: self.per_error?,
+            threads: self.threads,
+        })
+    }
+}
+
+fn smoothed(known: Option<Nanos>, newest: u64) -> Nanos {
+    Nanos(known.map_or(newest, |known| (known.0 * (NEWEST - 1) + newest) / NEWEST))
 }
 
 #[cfg(test)]
@@ -126,11 +155,35 @@ mod tests {
             threads: 2,
         };
         assert_eq!(meter.cost(), Some(cost));
+        assert_eq!(meter.error_cost(), Some(cost));
         // A period with few requests does not change the cost.
         meter.count(5);
         meter.measure(cpu(60_000_000), second(2));
         assert_eq!(meter.cost(), Some(cost));
     }
+
+    #[test]
+    fn the_cost_of_an_error_does_not_include_rows_and_results() {
+        let mut meter = FrontCostMeter::new(1);
+        let mut period = |second: u64, requests: u64, bytes: usize| {
+            meter.count(requests);
+            meter.count_bytes(bytes);
+            let cpu = FrontCpu {
+                process: Nanos(second * PERIOD.0),
+                loops: Vec::new(),
+            };
+            meter.measure(cpu, Nanos(second * PERIOD.0));
+            let costs = [meter.cost(), meter.error_cost()];
+            costs.map(|cost| cost.map(|cost| cost.per_request))
+        };
+        assert_eq!(period(0, 0, 0), [None, None]);
+        // Half of the requests have long replies, which take 8 times as long as an error.
+        let bytes = 5_000 * 7 * BYTES_PER_REQUEST;
+        let learned = [Some(Nanos(100_000)), Some(Nanos(22_222))];
+        assert_eq!(period(1, 10_000, bytes), learned);
+        assert_eq!(period(2, 10_000, bytes), learned, "bytes of one period");
+    }
+
     #[test]
     fn each_event_loop_is_as_busy_as_its_thread_was_in_the_last_seconds() {
         let mut meter = FrontCostMeter::new(2);

@@ -11,13 +11,13 @@
 //! rejected; the same holds for the kinds of a model. A rejected client may send the next request
 //! immediately, and rejections take as much of the front's time as short replies do: so if there
 //! are many ([`ErrorRate`]), rejections and errors of a model are paced to [`ERROR_SHARE`] of the
-//! front's time, by its measured cost per request, but held no longer than
+//! front's time, by its measured cost per error, but held no longer than
 //! [`crate::limits::HOLD_MAX`].
 //!
 //! Requests are counted and judged by [`crate::admission`] without the lock of the state; every
 //! [`crate::limits::ADMISSION_PERIOD`] its counts are collected and the shares are published.
 //!
-//! **Limits.** Work is estimated from sizes ([`BYTES_PER_REQUEST`]); only its ratios matter.
+//! **Limits.** Work is estimated from sizes ([`work`]); only its ratios matter.
 
 use albacore_batching::auto::FrontCost;
 use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
@@ -25,7 +25,8 @@ use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
 use super::State;
 use super::error_rate::ErrorRate;
 use crate::admission::{FrontShare, WorkersShape};
-use crate::limits::{BYTES_PER_REQUEST, ERROR_SHARE, FRONT_WINDOW};
+use crate::front_cost::work;
+use crate::limits::{ERROR_SHARE, FRONT_WINDOW};
 use crate::queues::{CLASSES, class_of, queues_of, slot_of};
 
 /// A model with less than this fraction of all work does not reduce the shares of others.
@@ -86,7 +87,7 @@ impl FrontShares {
             self.decayed = now;
         }
         if let Some(of) = self.slots.get_mut(slot_of(queue)) {
-            let work = requests as f64 + bytes as f64 / BYTES_PER_REQUEST as f64;
+            let work = work(requests, bytes as u64);
             of.work[class_of(queue)] += work;
             self.total += work;
         }
@@ -107,7 +108,7 @@ impl FrontShares {
         }
     }
 
-    /// Records rejections and other errors of a model.
+    /// Records rejections and other errors of a model; `cost` is that of an error.
     fn record_errors(&mut self, slot: usize, errors: u64, cost: Option<FrontCost>, now: Nanos) {
         let share = self.share(slot);
         if let Some((of, cost)) = self.slots.get_mut(slot).zip(cost) {
@@ -161,7 +162,7 @@ impl FrontShares {
         of.is_some_and(|of| of.error_rate.are_held())
     }
 
-    /// The values that admission reads about a model.
+    /// The values that admission reads about a model; `cost` is that of an error.
     fn front_share(&self, slot: usize, cost: Option<FrontCost>) -> FrontShare {
         let mut queues = queues_of(slot);
         FrontShare {
@@ -184,7 +185,7 @@ impl State {
             let counts = self.admission.take_counts(slot);
             let mut requests = counts.unread;
             let errors = counts.errors();
-            let cost = self.front_cost.cost();
+            let cost = self.front_cost.error_cost();
             self.front_shares.record_errors(slot, errors, cost, now);
             if counts.unread > 0 {
                 self.front_shares.record_unread(slot, counts.unread, now);
@@ -211,7 +212,7 @@ impl State {
         self.take_admission_counts(now);
         self.admission.front_time_limit.adapt(now);
         self.scheduler.refresh(now);
-        let cost = self.front_cost.cost();
+        let cost = self.front_cost.error_cost();
         for slot in 0..self.catalog.slots() {
             let share = self.front_shares.front_share(slot, cost);
             self.admission.publish_share(slot, &share);
@@ -227,6 +228,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::BYTES_PER_REQUEST;
 
     const COST: FrontCost = FrontCost {
         per_request: Nanos(20_000),
