@@ -198,18 +198,18 @@ pub const FRONT_WINDOW: Nanos = Nanos(1_000_000_000);
 pub const BYTES_PER_REQUEST: usize = 2 << 10;
 
 /// Fraction of the front's time that rejections and other errors may take before they are held ...
-pub const ERROR_SHARE_MAX: f64 = 0.5;
+pub const ERROR_SHARE_MAX: f64 = 0.25;
 
 /// ... measured over this time, in which the requests that wait in a proxy are read ...
 pub const ERROR_RATE_WINDOW: Duration = Duration::from_millis(200);
 
 /// ... and how long they are held before their rate is measured again. While it is measured,
-/// requests of a thousand clients that resend at once are late: this takes 2 % of the time.
+/// requests of a thousand clients that resend at once are late: this takes at most 4 % of the time.
 pub const ERRORS_HELD_TIME: Duration = Duration::from_secs(5);
 
-/// Fraction of the front's time that errors may take while they are held, about a thousand
-/// rejections per second. Each costs about as much as a reply.
-pub const ERROR_SHARE: f64 = 0.025;
+/// Fraction of the front's time that errors may take while they are held: less than a thousand
+/// rejections per second, so that all but a burst are held for [`HOLD_MAX`].
+pub const ERROR_SHARE: f64 = 0.01;
 
 /// Errors that may be sent at once before they are paced: those of a burst.
 pub const ERRORS_AT_ONCE: u64 = 64;
