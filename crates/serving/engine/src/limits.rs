@@ -208,7 +208,8 @@ pub const ERROR_RATE_WINDOW: Duration = Duration::from_millis(200);
 pub const ERRORS_HELD_TIME: Duration = Duration::from_secs(5);
 
 /// Fraction of the front's time that errors may take while they are held: less than a thousand
-/// rejections per second, so that all but a burst are held for [`HOLD_MAX`].
+/// rejections per second and event loop. If a part of a thousand clients got their rejections
+/// earlier than [`HOLD_MAX`], requests of the others would be late.
 pub const ERROR_SHARE: f64 = 0.01;
 
 /// Errors that may be sent at once before they are paced: those of a burst.

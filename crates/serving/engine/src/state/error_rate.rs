@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_held_only_while_they_take_half_of_the_front() {
+    fn errors_are_held_only_while_they_take_a_quarter_of_the_front() {
         let mut rate = ErrorRate::default();
         let below = (ERROR_SHARE_MAX * 100_000.0) as u64 - 1000;
         assert_eq!(held_steps(&mut rate, 100, 1000, below), [0; 0]);
