@@ -9,6 +9,8 @@ mod s3;
 mod seaweed;
 mod servers;
 
+use std::collections::BTreeSet;
+
 use albacore_settings::Source;
 use albacore_storage::{Fetched, Storage, StorageError};
 
@@ -52,4 +54,15 @@ fn refusal(url: &str, variables: &Variables) -> String {
         assert!(!(is_secret && is_shown), "{name} is shown: {printed}");
     }
     text
+}
+
+#[test]
+fn no_connection_of_another_program_occupies_a_port_of_a_server() {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+    let first = range.split_whitespace().next().unwrap();
+    let ephemeral: u16 = first.parse().unwrap();
+    let ports: [u16; 64] = servers::free_ports();
+    assert!(ports.iter().all(|&port| port < ephemeral), "{ports:?}");
+    let different: BTreeSet<u16> = ports.into();
+    assert_eq!(different.len(), ports.len());
 }

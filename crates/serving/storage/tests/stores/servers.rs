@@ -2,10 +2,12 @@
 
 #![allow(dead_code)] // each test program uses a part
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -80,8 +82,19 @@ fn installed(script: &str) -> Vec<PathBuf> {
     lines.lines().map(PathBuf::from).collect()
 }
 
-/// Returns ports that are unused at the moment.
+/// Ports below those that Linux gives to clients and to listeners on port 0.
+const PORTS: Range<u32> = 10_000..32_000;
+
+/// Returns ports that are unused at the moment, outside the range of ephemeral ports: a program may
+/// take seconds until it listens on the last one, and a connection of another test would occupy it.
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Test processes that run at the same time begin at different ports.
+    let first = std::process::id().wrapping_mul(61);
+    let mut candidates = std::iter::repeat_with(|| {
+        let number = first.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed));
+        (PORTS.start + number % (PORTS.end - PORTS.start)) as u16
+    });
+    let is_free = |&port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    std::array::from_fn(|_| candidates.by_ref().take(1000).find(is_free).unwrap())
 }
