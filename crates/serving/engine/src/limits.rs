@@ -207,7 +207,7 @@ pub const ERROR_RATE_WINDOW: Duration = Duration::from_millis(200);
 /// requests of a thousand clients that resend at once are late: this takes at most 4 % of the time.
 pub const ERRORS_HELD_TIME: Duration = Duration::from_secs(5);
 
-/// Fraction of the front's time that errors may take while they are held: less than a thousand
+/// Fraction of the front's time that errors may take while they are held: about a thousand
 /// rejections per second and event loop. If a part of a thousand clients got their rejections
 /// earlier than [`HOLD_MAX`], requests of the others would be late.
 pub const ERROR_SHARE: f64 = 0.01;
