@@ -2,17 +2,14 @@
 //! least [`PERIOD`]: cpu time of this process divided by the number of its requests, and cpu time
 //! of the thread of each loop divided by elapsed time.
 //!
-//! The cost of an error is that of a request without rows and results: cpu time divided by requests
-//! plus the time of bytes ([`work`]). The mean cost would be too high for errors between long
-//! replies.
+//! The cost of an error is that of a request without rows and results: cpu time divided by the work
+//! in units of such requests. The mean cost would be too high for errors between long replies.
 //!
 //! Workers are separate processes. Periods with few requests are ignored, because other work of the
 //! process would be attributed to them.
 
 use albacore_batching::Nanos;
 use albacore_batching::auto::FrontCost;
-
-use crate::limits::BYTES_PER_REQUEST;
 
 const PERIOD: Nanos = Nanos(1_000_000_000);
 
@@ -21,18 +18,11 @@ const REQUESTS_MIN: u64 = 100;
 /// Weight of the newest period: one part in this many.
 const NEWEST: u64 = 4;
 
-/// Work of the front in units of a request without rows and results.
-pub(super) fn work(requests: u64, bytes: u64) -> f64 {
-    requests as f64 + bytes as f64 / BYTES_PER_REQUEST as f64
-}
-
 #[derive(Debug)]
 pub(super) struct FrontCostMeter {
     threads: usize,
     /// Requests of this period.
     requests: u64,
-    /// Bytes of their rows and results.
-    bytes: u64,
     /// Cpu times at the beginning of this period, and its time.
     begin: Option<(FrontCpu, Nanos)>,
     per_request: Option<Nanos>,
@@ -55,7 +45,6 @@ impl FrontCostMeter {
         Self {
             threads,
             requests: 0,
-            bytes: 0,
             begin: None,
             per_request: None,
             per_error: None,
@@ -68,21 +57,16 @@ impl FrontCostMeter {
         self.requests += requests;
     }
 
-    /// Counts bytes that the front has read or will write.
-    pub(super) fn count_bytes(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-    }
-
     /// Whether [`FrontCostMeter::measure`] should be called.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         let begin = self.begin.as_ref();
         begin.is_none_or(|(_, at)| now.saturating_sub(*at) >= PERIOD)
     }
 
-    /// Ends a period; `cpu` contains the cumulative cpu times.
-    pub(super) fn measure(&mut self, cpu: FrontCpu, now: Nanos) {
+    /// Ends a period; `cpu` contains the cumulative cpu times, `work` that of this period in units
+    /// of requests without rows and results.
+    pub(super) fn measure(&mut self, cpu: FrontCpu, work: f64, now: Nanos) {
         let requests = std::mem::take(&mut self.requests);
-        let bytes = std::mem::take(&mut self.bytes);
         if let Some((previous, began_at)) = &self.begin {
             let period = now.saturating_sub(*began_at).0.max(1) as f64;
             let loops = cpu.loops.iter().zip(&previous.loops);
@@ -99,7 +83,8 @@ impl FrontCostMeter {
             };
             if requests >= REQUESTS_MIN {
                 let cpu_time = cpu.process.saturating_sub(previous.process).0;
-                let per_error = (cpu_time as f64 / work(requests, bytes)) as u64;
+                // An error costs at most as much as the mean request.
+                let per_error = (cpu_time as f64 / work.max(requests as f64)) as u64;
                 self.per_request = Some(smoothed(self.per_request, cpu_time / requests));
                 self.per_error = Some(smoothed(self.per_error, per_error));
             }
@@ -146,10 +131,10 @@ mod tests {
             loops: Vec::new(),
         };
         assert!(meter.is_due(second(0)));
-        meter.measure(cpu(7_000), second(0));
+        meter.measure(cpu(7_000), 0.0, second(0));
         assert!(!meter.is_due(Nanos(1)) && meter.is_due(second(1)));
         meter.count(1000);
-        meter.measure(cpu(30_007_000), second(1));
+        meter.measure(cpu(30_007_000), 1000.0, second(1));
         let cost = FrontCost {
             per_request: Nanos(30_000),
             threads: 2,
@@ -158,30 +143,8 @@ mod tests {
         assert_eq!(meter.error_cost(), Some(cost));
         // A period with few requests does not change the cost.
         meter.count(5);
-        meter.measure(cpu(60_000_000), second(2));
+        meter.measure(cpu(60_000_000), 5.0, second(2));
         assert_eq!(meter.cost(), Some(cost));
-    }
-
-    #[test]
-    fn the_cost_of_an_error_does_not_include_rows_and_results() {
-        let mut meter = FrontCostMeter::new(1);
-        let mut period = |second: u64, requests: u64, bytes: usize| {
-            meter.count(requests);
-            meter.count_bytes(bytes);
-            let cpu = FrontCpu {
-                process: Nanos(second * PERIOD.0),
-                loops: Vec::new(),
-            };
-            meter.measure(cpu, Nanos(second * PERIOD.0));
-            let costs = [meter.cost(), meter.error_cost()];
-            costs.map(|cost| cost.map(|cost| cost.per_request))
-        };
-        assert_eq!(period(0, 0, 0), [None, None]);
-        // Half of the requests have long replies, which take 8 times as long as an error.
-        let bytes = 5_000 * 7 * BYTES_PER_REQUEST;
-        let learned = [Some(Nanos(100_000)), Some(Nanos(22_222))];
-        assert_eq!(period(1, 10_000, bytes), learned);
-        assert_eq!(period(2, 10_000, bytes), learned, "bytes of one period");
     }
 
     #[test]
@@ -192,7 +155,7 @@ mod tests {
                 process: Nanos(0),
                 loops: loops.map(|tenths| Nanos(tenths * PERIOD.0 / 10)).to_vec(),
             };
-            meter.measure(cpu, Nanos(second * PERIOD.0));
+            meter.measure(cpu, 0.0, Nanos(second * PERIOD.0));
             meter.busy_ratios().to_vec()
         };
         assert_eq!(at(0, [0, 0]), [0.0; 0]);

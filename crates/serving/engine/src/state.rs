@@ -248,7 +248,8 @@ impl State {
             return;
         }
         if let Some(cpu) = cpu() {
-            self.front_cost.measure(cpu, now);
+            let work = self.front_shares.take_recorded();
+            self.front_cost.measure(cpu, work, now);
             self.scheduler.set_front_cost(self.front_cost.cost());
         }
     }

@@ -34,7 +34,6 @@ impl State {
         self.counters.count_submission(model, rows);
         let bytes = request.input.len() + request.results.len();
         self.front_shares.record(queue, 0, bytes, now);
-        self.front_cost.count_bytes(bytes);
         pending.idle_before = self.idle_time.until(request.submitted);
         (pending.objective, pending.time_left) = (objective, time_left);
         let parts = (0..rows)

@@ -17,7 +17,7 @@
 //! Requests are counted and judged by [`crate::admission`] without the lock of the state; every
 //! [`crate::limits::ADMISSION_PERIOD`] its counts are collected and the shares are published.
 //!
-//! **Limits.** Work is estimated from sizes ([`work`]); only its ratios matter.
+//! **Limits.** Work is estimated from sizes ([`BYTES_PER_REQUEST`]); only its ratios matter.
 
 use albacore_batching::auto::FrontCost;
 use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
@@ -25,8 +25,7 @@ use albacore_batching::{DEFAULT_WEIGHT, Nanos, QueueIndex};
 use super::State;
 use super::error_rate::ErrorRate;
 use crate::admission::{FrontShare, WorkersShape};
-use crate::front_cost::work;
-use crate::limits::{ERROR_SHARE, FRONT_WINDOW};
+use crate::limits::{BYTES_PER_REQUEST, ERROR_SHARE, FRONT_WINDOW};
 use crate::queues::{CLASSES, class_of, queues_of, slot_of};
 
 /// A model with less than this fraction of all work does not reduce the shares of others.
@@ -52,6 +51,8 @@ pub(super) struct FrontShares {
     slots: Vec<SlotWork>,
     total: f64,
     decayed: Nanos,
+    /// Work since [`FrontShares::take_recorded`], not decayed.
+    recorded: f64,
 }
 
 impl FrontShares {
@@ -87,10 +88,16 @@ impl FrontShares {
             self.decayed = now;
         }
         if let Some(of) = self.slots.get_mut(slot_of(queue)) {
-            let work = work(requests, bytes as u64);
+            let work = requests as f64 + bytes as f64 / BYTES_PER_REQUEST as f64;
             of.work[class_of(queue)] += work;
             self.total += work;
+            self.recorded += work;
         }
+    }
+
+    /// Returns the work since the last call, in units of requests without rows and results.
+    pub(super) fn take_recorded(&mut self) -> f64 {
+        std::mem::take(&mut self.recorded)
     }
 
     /// Records requests of a model with unknown outputs; they are attributed to the class with most
@@ -226,83 +233,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::BYTES_PER_REQUEST;
-
-    const COST: FrontCost = FrontCost {
-        per_request: Nanos(20_000),
-        threads: 2,
-    };
-
-    fn shares(weights: &[u32]) -> FrontShares {
-        let mut shares = FrontShares::default();
-        for (slot, &weight) in weights.iter().enumerate() {
-            shares.start_slot(slot);
-            shares.set_weight(slot, weight);
-        }
-        shares
-    }
-
-    /// The queue of a model's predictions.
-    const fn queue(slot: usize) -> QueueIndex {
-        QueueIndex(slot * CLASSES)
-    }
-
-    #[test]
-    fn a_model_is_within_its_share_by_weight_and_alone_it_never_is() {
-        let mut shares = shares(&[100, 300]);
-        assert!(shares.may_be_within_share(0), "nothing is known");
-        shares.record(queue(1), 30, 0, Nanos(0));
-        assert!(!shares.is_within_share(queue(1)), "alone");
-        assert!(shares.is_within_share(queue(0)));
-        shares.record(queue(0), 9, 0, Nanos(0));
-        let within_share =
-            |shares: &FrontShares| [0, 1].map(|slot| shares.is_within_share(queue(slot)));
-        assert_eq!(within_share(&shares), [true, false], "9 of 39");
-        shares.record(queue(0), 2, 0, Nanos(0));
-        assert_eq!(within_share(&shares), [false, true], "11 of 41");
-        shares.record(queue(1), 0, 100 * BYTES_PER_REQUEST, Nanos(0));
-        assert_eq!(within_share(&shares), [true, false], "bytes are work, too");
-        let later = Nanos(20 * FRONT_WINDOW.0);
-        shares.record(queue(0), 1, 0, later);
-        assert!(
-            !shares.is_within_share(queue(0)),
-            "what was long ago is forgotten"
-        );
-    }
-
-    #[test]
-    fn a_kind_within_its_part_of_the_share_is_not_refused_for_another_of_its_model() {
-        let (few, many) = (QueueIndex(0), QueueIndex(1));
-        let mut shares = shares(&[100]);
-        (0..100).for_each(|_| shares.record(many, 1, 0, Nanos(0)));
-        assert!(!shares.is_within_share(many) && !shares.may_be_within_share(0));
-        shares.record(few, 10, 0, Nanos(0));
-        assert!(shares.is_within_share(few) && !shares.is_within_share(many));
-        assert!(shares.may_be_within_share(0), "its body has to be read");
-        shares.record_unread(0, 50, Nanos(0));
-        assert!(shares.is_within_share(few) && !shares.is_within_share(many));
-        shares.record(few, 200, 0, Nanos(0));
-        assert!(!shares.is_within_share(few) && shares.is_within_share(many));
-    }
-
-    #[test]
-    fn errors_may_take_a_part_of_a_models_share_of_the_front() {
-        let mut shares = shares(&[100, 300]);
-        shares.record(queue(0), 10, 0, Nanos(0));
-        let period = |shares: &FrontShares| shares.front_share(0, Some(COST)).error_period;
-        assert_eq!(period(&shares), None, "there are none");
-        shares.record_errors(0, 100_000, Some(COST), Nanos(0));
-        // Errors could be sent at 100,000 a second.
-        let alone = Nanos((10_000.0 / ERROR_SHARE) as u64);
-        assert_eq!(period(&shares), Some(alone));
-        shares.record(queue(1), 10, 0, Nanos(0));
-        assert_eq!(
-            period(&shares),
-            Some(Nanos(4 * alone.0)),
-            "a quarter of that"
-        );
-        assert_eq!(shares.front_share(0, None).error_period, None);
-    }
-}
+mod tests;
